@@ -26,7 +26,7 @@ from . import choice, learning, offline, serving
 from .learning import OnlineStrategy
 from .page import plain
 from .page.numbers import share
-from .page.write import put, write
+from .page.write import put
 from .points import Pair, Point, PointSummary, Summary, checked_target
 
 _SERVED = 160_000  # Online policies serve about this many queries in all random orders together.
@@ -183,13 +183,7 @@ class Comparison:
 
     def report(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Writes the page, its numbers and pictures, and the strategy of `exported` to a folder. Returns the paths of the files."""
-        folder = Path(folder)
-        made = None if self.exported is None else self.strategy()
-        files = write(self.summary, folder)
-        if made is None:
-            (folder / serving.FILE).unlink(missing_ok=True)  # An earlier comparison may have saved it.
-            return files
-        return [*files, made.save(folder / serving.FILE)]
+        return serving.write_report(self.summary, None if self.exported is None else self.strategy(), Path(folder))
 
     def __repr__(self) -> str:
         return f"{self.sentence}\n\n{self.table()}"

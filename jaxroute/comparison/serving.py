@@ -23,8 +23,8 @@ from .offline.measure import fit_rule
 from .offline.part import CachedPredictor, Constant, Judge
 from .offline.router import BEST_MIXTURE, LOGISTIC, NEIGHBOURS, Mixture, RandomRouter, Router
 from .offline.sample import Sample
-from .page.write import put
-from .points import Point
+from .page.write import put, write
+from .points import Point, Summary
 
 FILE = "choice.npz"  # Name of the saved strategy in the folder of a report.
 _FORMAT = 1  # Version of the format of a saved file.
@@ -201,6 +201,15 @@ def _unpacked(value: Any, arrays: Any) -> Any:
     if "array" in value:
         return arrays[f"a{value['array']}"]
     return _CLASSES[value["class"]](**{name: _unpacked(part, arrays) for name, part in value["fields"].items()})
+
+
+def write_report(summary: Summary, strategy: Strategy | None, folder: Path) -> list[Path]:
+    """Writes the page of a comparison, its numbers and pictures, and a strategy for new queries (None: none) to a folder. Returns the paths."""
+    files = write(summary, folder)
+    if strategy is None:
+        (folder / FILE).unlink(missing_ok=True)  # An earlier comparison may have saved it.
+        return files
+    return [*files, strategy.save(folder / FILE)]
 
 
 def can_be_saved(point: Point) -> bool:

@@ -393,12 +393,13 @@ def _handles(
     if kinds & {"online", "offline"}:
         marks.append(entry("small: dominated by another setting", Look("muted"), _DOMINATED))
     marks += [entry("one model for all queries", Look(), 0.62)] if "single" in kinds else []
-    rings = [(best, strategies.CHEAPEST, "accent")]
-    rings += [(single, "cheapest single model that does", "ink")] if single is not best else []
+    is_served = any("evidence" in p for p in points)
+    meets = "cheapest that is proven to meet the target" if is_served else strategies.CHEAPEST
+    does = "cheapest single model that is proven to" if is_served else "cheapest single model that does"
+    rings = [(best, meets, "accent"), *([(single, does, "ink")] if single is not best else [])]
     marks += [Line2D([], [], label=text, **_ring(c, form.radius + 1.5)) for point, text, c in rings if point is not None]
     marks.append(Line2D([], [], color=LIGHT["frontier"], lw=5, label="Pareto frontier"))
     bar = {"ls": "none", "marker": "|", "mfc": "none", "mec": LIGHT["muted"], "mew": 1.1, "ms": 12}
-    is_served = any("evidence" in p for p in points)
     if any(p.get("evidence") == "extrapolated" for p in points):
         marks.append(entry("hollow: extrapolated, no interval", Look(fill="hollow"), 0.62))
     text = "95 % interval, for all rules together" if is_served else "\N{PLUS-MINUS SIGN} one standard error"

@@ -19,7 +19,6 @@ from jaxroute.offpolicy.evaluation import LEAST_SIZE, LOGGED, Evaluated, Value
 from .. import serving
 from ..page import plain
 from ..page.numbers import measured, percent, share, within
-from ..page.write import write
 from ..points import Pair, PointSummary, Summary, checked_target
 from .candidates import Candidate, fitted_rules, single_models
 
@@ -319,13 +318,7 @@ class ServedComparison:
 
     def report(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Writes the page, its numbers and pictures, and the recommended strategy to a folder. Returns the paths of the files."""
-        folder = Path(folder)
-        made = None if self.exported is None else self.strategy()
-        files = write(self.summary, folder)
-        if made is None:
-            (folder / serving.FILE).unlink(missing_ok=True)  # An earlier comparison may have saved it.
-            return files
-        return [*files, made.save(folder / serving.FILE)]
+        return serving.write_report(self.summary, None if self.exported is None else self.strategy(), Path(folder))
 
     def __repr__(self) -> str:
         return f"{self.sentence}\n\n{self.table()}"
